@@ -31,7 +31,7 @@ from nbagent.core.call.threads import is_private, private_loop, run_in_thread, w
 from nbagent.core.journal.default import place_for_others
 from nbagent.core.journal.journal import Journal, RunEvent
 from nbagent.core.run.answers import AnyResolution
-from nbagent.core.run.host import UNFINISHED, has_terminal, is_interactive, started
+from nbagent.core.run.host import UNFINISHED, has_terminal, is_interactive, script_error, started
 from nbagent.core.run.run import Run, session_of, unanswered_of
 
 from .output import FAILED, LEFT, NOTHING, CommandError, print_aside
@@ -330,7 +330,7 @@ def finish(*, is_last: bool) -> None:
     Args:
         is_last: whether Python's own threads have ended, so that nothing can go on.
     """
-    has_failed = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    has_failed = script_error()
     code = 0
     try:
         # a thread may still draw a question whose wait was given up
@@ -362,7 +362,15 @@ def finish(*, is_last: bool) -> None:
     if code and is_last:
         _exit(code)
     elif code:
-        atexit.register(_exit, code)  # called first, once all threads have ended
+        _exit_later(code)
+
+
+def _exit_later(code: int) -> None:
+    """End the process with an exit code, once all threads have ended."""
+    atexit.register(_exit, code)  # called first
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None and util.process.parent_process() and script_error() is None:
+        util.Finalize(None, sys.exit, (code,), exitpriority=-sys.maxsize)
 
 
 def _executors() -> Iterable[Any]:

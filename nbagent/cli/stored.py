@@ -7,7 +7,8 @@ import datetime
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -117,15 +118,23 @@ def question_of(journal: Journal, options: argparse.Namespace) -> PendingInterru
 
 def to_answer(journal: Journal, options: argparse.Namespace, *question: str) -> str:
     """The command that answers this run, or one question of the run, with a short id and the same store."""
-    assert journal.store is not None  # the journal was read from a store
     store, agent = options.store, getattr(options, "agent", None)
-    words = ["nbagent", "answer", shortened(journal.store.run_ids())[journal.run_id], *question]
+    words = ["nbagent", "answer", _short_id(journal), *question]
     command = shlex.join(words)
     if store not in (None, os.environ.get(VARIABLE)):
         command += f" --store {shlex.quote(public_place(store, journal.store))}"
     if agent is not None:
         command += f" --agent {shlex.quote(agent)}"
     return command
+
+
+@lru_cache(1)
+def _short_id(journal: Journal) -> str:
+    """The short form of the run's id; a store may have many other ids, and a run many questions."""
+    assert journal.store is not None  # the journal was read from a store
+    run_id = journal.run_id
+    near = (each for each in journal.store.run_ids() if each[:SHORT] == run_id[:SHORT])
+    return shortened({run_id, *near})[run_id]
 
 
 def public_place(given: str, store: Store | None) -> str:
@@ -181,7 +190,7 @@ def rows_by_status(journal: Journal) -> dict[str, int] | None:
     return dict(Counter(row.status for row in rows))
 
 
-def shortened(ids: Sequence[str]) -> dict[str, str]:
+def shortened(ids: Iterable[str]) -> dict[str, str]:
     """A short form of each id: the characters that distinguish the id from all others, at least ``SHORT``.
 
     An id with a colon is not shortened, because part of a row's key would look like another row's key.

@@ -688,6 +688,66 @@ def test_c873_one_ctrl_c_ends_asyncio_run_whatever_thread_waits_for_the_run(
     assert script.status().replace("cancelled", "") == ""
 
 
+STUCK = """
+model = nb.ScriptedModel([call("run_python", code="print('begun', flush=True)\\n{code}"), "never"])
+agent = nb.Agent(model, name="coder", tools=nb.notebook_tools(code=True))
+try:
+    agent.run_sync("go", answers={{"run_python": True}})
+except KeyboardInterrupt:
+    print(quiet().run_sync("go").text)
+    raise
+"""
+
+
+@pytest.mark.parametrize("code", ["while True: pass", "import time; time.sleep(60)"])
+def test_ctrl_c_ends_a_script_at_once_although_code_keeps_the_loop(script: Script, code: str):
+    """Code that computes, or waits outside of Python, keeps the private loop; later runs use another one."""
+    began = time.monotonic()
+    told, screen = script.typed(STUCK.format(code=code), [("begun", "\x03")])
+    assert (told, "It is done." in screen, time.monotonic() - began < 9) == (-2, True, True), screen
+
+
+PROCESSES = """
+import multiprocessing
+
+def child(ends):
+    run = asking().run("go") if ends != "quiet" else quiet().run("go")
+    if ends == "failing":
+        time.sleep(0.5)
+        raise SystemError
+
+if __name__ == "__main__":
+    for ends in ("quiet", "asking", "failing"):
+        process = multiprocessing.get_context("{method}").Process(target=child, args=(ends,))
+        process.start()
+        process.join()
+        print(process.exitcode)
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_a_process_of_multiprocessing_ends_as_a_script_does(script: Script, method: str):
+    """Its parent learns of a question by the exit code, however the process was started."""
+    command = script.command(PROCESSES.format(method=method))
+    environment, folder = script.environment, script.folder
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.replace("slept\n", "") == "0\n3\n1\n", done
+    assert done.stderr.count("use answers={'pay': True}") == 2, done
+
+
+def test_ctrl_c_in_asyncio_run_ends_a_script_by_its_signal(script: Script):
+    """A shell's loop ends then too. To load more at the end would make it exit code 1."""
+    code = IN_LOOP.format(
+        run="threading.Timer(0.5, os.kill, (os.getpid(), 2)).start(); await quiet(30).run('go')"
+    )
+    done = subprocess.run(
+        script.command(code), cwd=script.folder, env=script.environment, check=False
+    )
+    assert done.returncode == -signal.SIGINT
+
+
 @pytest.mark.parametrize(
     ("code", "exit_code", "shown"),
     [

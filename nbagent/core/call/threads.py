@@ -33,6 +33,8 @@ MAX_THREADS = 64
 """Maximum number of sync tools that run at the same time for one loop; further ones wait."""
 CLOSING_SECONDS = 1.0
 """Maximum seconds that the exit of the process waits for connections to close; a blocked loop never closes them."""
+REACTION = 0.3
+"""Seconds after which a loop that does nothing counts as blocked."""
 INTERRUPT_CHECK = 0.1
 """Seconds between two looks at whether Ctrl+C was pressed while ``asyncio.run`` handles it."""
 
@@ -136,6 +138,16 @@ def is_private(loop: asyncio.AbstractEventLoop) -> bool:
     return loop in _private
 
 
+def is_blocked(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the loop of another thread does not react, because a body keeps its thread; later runs use another loop."""
+    reacted: concurrent.futures.Future[None] = concurrent.futures.Future()
+    loop.call_soon_threadsafe(reacted.set_result, None)
+    has_reacted = bool(concurrent.futures.wait([reacted], REACTION).done)
+    if not has_reacted and is_private(loop):
+        _private.clear()
+    return not has_reacted
+
+
 def _end_private_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
     """Stop the loop, after its async generators and so the connections of models are closed.
 
@@ -152,7 +164,7 @@ def _end_private_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread)
         finally:
             ended.set_result(None)
 
-    if thread.is_alive():
+    if thread.is_alive() and not is_blocked(loop):
         loop.call_soon_threadsafe(lambda: held.append(loop.create_task(close())))
         concurrent.futures.wait([ended], CLOSING_SECONDS)
         _private.clear()

@@ -253,15 +253,34 @@ MAX_KEPT, MAX_ENDED = 1_000, 8
 UNFINISHED = ("queued", "running", "interrupted", "starting", "waiting", "paused")
 """The status of a run or a batch that has not ended."""
 started = Started()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=started.forget)
+
+
+def script_error() -> BaseException | None:
+    """The error that has ended the script, or is ending this process of ``multiprocessing``."""
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None) or sys.exc_info()[1]
+    return None if isinstance(error, SystemExit) else error
 
 
 def _ended(*, is_last: bool) -> None:
-    if started.runs or started.batches:
+    left = [*started.runs.values(), *started.batches]
+    # to load more may change the exit code of Ctrl+C
+    if (left and script_error() is None) or any(one.status in UNFINISHED for one in left):
         hooks.script_ended(is_last=is_last)
 
 
+def _end_child(_: Any = None) -> None:
+    """Have a process of ``multiprocessing`` end like a script, also if it calls no functions of ``atexit``."""
+    if (util := sys.modules.get("multiprocessing.util")) is None:
+        return
+    util.register_after_fork(started, _end_child)  # a fork forgets what its parent has registered
+    if util.process.parent_process() or hasattr(util.process.current_process(), "_inheriting"):
+        util.Finalize(None, _ended, kwargs={"is_last": False}, exitpriority=sys.maxsize)
+
+
+_end_child()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=started.forget)
+    os.register_at_fork(after_in_child=_end_child)
 with suppress(RuntimeError):  # the main module has ended already
     import concurrent.futures.thread  # noqa: F401 - what was registered first is called last
 

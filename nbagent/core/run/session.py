@@ -48,7 +48,12 @@ from nbagent.core.base.messages import EMPTY, Message, freeze
 from nbagent.core.base.process import fork_safe, this_process
 from nbagent.core.base.user import this_user, user_behind
 from nbagent.core.call.setup import RunHooks
-from nbagent.core.call.threads import keyboard_interrupt_check, private_loop, running_loop
+from nbagent.core.call.threads import (
+    is_blocked,
+    keyboard_interrupt_check,
+    private_loop,
+    running_loop,
+)
 from nbagent.core.engine.driver import Driver, fetch_tools_of_questions, run_started
 from nbagent.core.engine.runs import StartedRuns
 from nbagent.core.hooks import hooks
@@ -1262,12 +1267,12 @@ class Session:
         try:
             yield
         except KeyboardInterrupt:
-            if self.follower.is_theirs:
+            if self.follower.is_theirs or self.journal.state.outcome is not None:
                 raise
             try:
                 stopped = self.stop(by="keyboard")
-                if running_loop() is not self.loop:
-                    with suppress(TimeoutError):  # the run's loop may be blocked
+                if running_loop() is not self.loop and not is_blocked(self.loop):
+                    with suppress(TimeoutError):
                         stopped.result(2 * GRACE)
             finally:  # also if Ctrl+C is pressed again
                 self._end_at_once("keyboard")

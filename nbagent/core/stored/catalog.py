@@ -281,7 +281,10 @@ def _entry(journal: Journal, source: Entry | RunEvent) -> Entry:
         try:
             prompt, after = _asked(source)
         except (AttributeError, LookupError, TypeError) as error:
-            raise StoreError("The journal has a history that nbagent did not write") from error
+            raise StoreError(
+                f"The first event of run {journal.run_id!r} has messages that nbagent did not write. Restore the run from "
+                "a copy of the store, or delete it with nb.delete_run"
+            ) from error
         cell, owner = (source.cell, source.owner) if isinstance(source, RunStarted) else ("", "")
     outcome = state.outcome
     return Entry(

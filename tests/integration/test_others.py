@@ -37,6 +37,10 @@ CASES = [
     *(f"failed:{kind}" for kind in ("pydantic_ai", "openai_agents")),
     "decisions:all",
     "context:all",
+    "options:all",
+    "breakpoints:langgraph",
+    "mcp:openai_agents",
+    "shell:openai_agents",
     "toolsets:pydantic_ai",
     "inputs:langgraph",
     "odd:langgraph",
@@ -183,6 +187,14 @@ def test_c759_a_pause_of_unknown_form_is_a_question_with_its_value_and_never_an_
     assert found["output"]["said"][-1] == "last"
 
 
+def test_c759_a_breakpoint_is_asked_although_its_leg_is_repeated() -> None:
+    """The place where a killed leg may have stopped is asked about, also in a subgraph; no node runs before."""
+    for told, output in outcomes()["breakpoints:langgraph"]:
+        assert [len(set(each)) for each in told] == [1] * (len(told) - 1) + [0]
+        assert told[-2] == ["The graph stopped before c. Continue?"] * 2
+        assert output == {"said": ["a", "b", "c"]}
+
+
 @pytest.mark.parametrize("kind", ["pydantic_ai", "openai_agents"])
 def test_c691_a_retry_repeats_no_ended_call_of_a_failed_agent_unless_a_person_says_so(
     kind: str,
@@ -225,6 +237,27 @@ def test_c693_the_context_reaches_the_framework_and_is_not_stored() -> None:
     assert graph == {"said": "Ada"}
 
 
+def test_c693_options_of_the_frameworks_own_run_reach_it_and_are_not_stored() -> None:
+    """Limits hold over all pauses, a session or thread over several runs; an option in the wrong place is named."""
+    found = outcomes()["options:all"]
+    failed, continued, effects = found["turns"]
+    assert "Max turns (1) exceeded" in failed
+    assert continued == "Results: 3, paid 5, paid 6"
+    hooked = ["hook look", "hook pay", "hook pay"]
+    assert effects == [*hooked, "look", "pay 5", "pay 6"]  # none again
+    assert found["session"] == [continued, continued]
+    assert found["messages"] == 4
+    assert found["shared"][0] == {"said": ["Bob"]}
+    assert "no thread 't' that waits for this run" in found["shared"][1]
+    assert "limit of 1 reached" in found["limits"][0]
+    assert "request_limit of 1" in found["limits"][1]
+    assert (found["history"], found["stored"]) == ("Results: seen", False)
+    similar, taken, misplaced = found["wrong"]
+    assert similar == "nb.watch() got 'max_turn'. Did you mean 'max_turns'?"
+    assert "this agent's own run config, context" in taken
+    assert "belong to nb.watch(agent, …)" in misplaced
+
+
 def test_c695_rules_and_schemas_reach_the_tools_of_wrapped_toolsets() -> None:
     """A call is one row; an agent with output validators runs as it is."""
     found = outcomes()["toolsets:pydantic_ai"]
@@ -238,6 +271,8 @@ def test_c695_rules_and_schemas_reach_the_tools_of_wrapped_toolsets() -> None:
     assert "pay 7" in found["effects"]
     assert len([each for each in found["effects"] if "pay" in each]) == 1
     assert found["names"] == ["bank_look", "bank_pay"]
+    assert found["reasons"] == ["{'message': 'reason: much\\nlimit: 3'}"] * 2
+    assert "Did you mean 'pay'?" in found["typo"]
     assert found["plain"].startswith("Results: 3")
 
 
@@ -271,6 +306,18 @@ def test_c760_what_cannot_be_watched_is_refused_and_so_is_a_rule_on_a_call_that_
         assert "gate the tool in its framework" in told
         assert (ran, then) == ("[]", "['look']")
         assert "closed" in text
+
+
+def test_c760_rules_name_the_tools_of_mcp_servers_and_gates_show_what_runs() -> None:
+    """A server that is not connected is named; a shell is asked with its commands."""
+    unconnected, denied, allowed, typo = outcomes()["mcp:openai_agents"]
+    assert "The tools of 'mcp' cannot be listed: UserError: Server not initialized" in unconnected
+    assert ("closed" in denied, "dropped a" in allowed) == (True, True)
+    assert "Did you mean 'drop'?" in typo
+    ran, rejected, ungated = outcomes()["shell:openai_agents"]
+    assert ran == [["shell ['ls']"], [["ls"]], [["shell", "done"]]]
+    assert rejected == [[], [["ls"]], [["shell", "rejected"]]]
+    assert ungated == [["shell ['ls']"], [], [["shell", "done"]]]
 
 
 def test_c761_a_kill_loses_no_answer_and_repeats_no_call_unless_a_person_says_so() -> None:

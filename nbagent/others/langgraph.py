@@ -21,7 +21,6 @@ class Adapter:
     has_checkpoints = True
     lists_more = False
     passes = ("input", "stream_mode", "output_keys", "subgraphs", "version")
-    """The options of its own run that are the run's here."""
 
     def __init__(self, graph: Any, options: dict[str, Any]) -> None:
         if graph.checkpointer in (None, False, True):
@@ -36,11 +35,10 @@ class Adapter:
         self._command = import_module("langgraph.types").Command
         self.name: str = graph.get_name()
         graphs = [graph, *(inner for _, inner in graph.get_subgraphs(recurse=True))]
-        names = [f"interrupt_{when}" for when in ("before", "after")]
-        self._has_breakpoints = any(
-            options.get(name) or any(getattr(one, f"{name}_nodes") for one in graphs)
-            for name in names
-        )
+        self._breakpoints = [
+            options.get("interrupt_before") or options.get("interrupt_after"),
+            *(one.interrupt_before_nodes or one.interrupt_after_nodes for one in graphs),
+        ]
         self._known = {
             name: tool
             for one in graphs
@@ -90,7 +88,7 @@ class Adapter:
         # a pause of an older version has no place
         has_gone_on = before.state != _place(state) if before.state else not before.asks
         failed = any(task.error for one in _states(state) for task in one.tasks)
-        return self._has_breakpoints and has_gone_on and not failed
+        return any(self._breakpoints) and has_gone_on and not failed
 
     async def _stream(self, start: Any, config: Any, state: Any, progress: Progress) -> list[Any]:
         seen: list[Any] = []

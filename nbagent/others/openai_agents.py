@@ -14,9 +14,7 @@ class Adapter:
     """One agent of the SDK."""
 
     has_checkpoints = False
-
     passes = ("starting_agent", "input")
-    """The options of the SDK's own run that are the run's here."""
 
     def __init__(self, agent: Any, options: dict[str, Any]) -> None:
         self._agent, self._options = agent, options
@@ -55,9 +53,8 @@ class Adapter:
                     await _report(event, calls, progress)
         except Exception:
             state = _state(run)
-            if (state["current_step"] or {}).get(
-                "type"
-            ) == "next_step_run_again":  # all calls have ended
+            step = state["current_step"] or {}
+            if step.get("type") == "next_step_run_again":  # all calls have ended
                 progress.state = state
             raise
         finally:

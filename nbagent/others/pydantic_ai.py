@@ -16,7 +16,6 @@ class Adapter:
     has_checkpoints = False
 
     passes = ("user_prompt", "deferred_tool_results", "event_stream_handler")
-    """The options of its own run that are the run's here."""
 
     def __init__(self, agent: Any, options: dict[str, Any]) -> None:
         self._agent, self._options = agent, options
@@ -24,9 +23,7 @@ class Adapter:
         self._deferred = import_module("pydantic_ai").DeferredToolRequests
         self._capture = import_module("pydantic_ai").capture_run_messages
         self._results = import_module("pydantic_ai.tools")
-        conversations = import_module("pydantic_ai.conversation")
-        self._conversation = conversations.Conversation
-        self._stored = conversations.ConversationTypeAdapter
+        self._stored = import_module("pydantic_ai.conversation").ConversationTypeAdapter
         self.name: str = agent.name or "agent"
         self._known: dict[str, Any] = {}
         """The JSON Schemas of the tools, by name."""
@@ -42,8 +39,7 @@ class Adapter:
         """The tools of MCP servers, and of other toolsets that list theirs when they run."""
         deps, usage = self._options.get("deps"), import_module("pydantic_ai.usage").RunUsage()
         context = self._results.RunContext(deps=deps, model=self._agent.model, usage=usage)
-        while self._unlisted:
-            toolset, prefix, is_gated = self._unlisted[0]
+        for toolset, prefix, is_gated in [*self._unlisted]:
             async with toolset:
                 found = await toolset.get_tools(context)
             for name, tool in found.items():
@@ -83,10 +79,8 @@ class Adapter:
             options["output_type"] = [*types, self._deferred]
         if before.state is not None:
             given = None
-            is_older = isinstance(before.state, list)
-            kept = self._stored.validate_python(
-                {"messages": before.state} if is_older else before.state
-            )
+            kept = before.state if isinstance(before.state, dict) else {"messages": before.state}
+            kept = self._stored.validate_python(kept)
             for first in ("conversation", "run_id"):  # which the history has
                 options.pop(first, None)
             options = {"usage": kept.usage, **options, "message_history": kept.messages}
@@ -102,14 +96,13 @@ class Adapter:
                         result = getattr(event, "result", result)
             except Exception:
                 if _have_ended(messages):
-                    progress.state = self._state(self._conversation(messages=messages))
+                    kept = self._stored.validate_python({"messages": messages})
+                    progress.state = self._stored.dump_python(kept, mode="json")
                 raise
         if not isinstance(result.output, self._deferred):
             return Leg.ended(result.output)
-        return Leg.paused(self._asks(result.output), self._state(result.conversation))
-
-    def _state(self, conversation: Any) -> Any:
-        return self._stored.dump_python(conversation, mode="json")
+        kept = self._stored.dump_python(result.conversation, mode="json")
+        return Leg.paused(self._asks(result.output), kept)
 
     async def _report(self, event: Any, calls: dict[str, Any], progress: Progress) -> None:
         kind: str = getattr(event, "event_kind", "")
@@ -131,7 +124,8 @@ class Adapter:
     def _asks(self, requests: Any) -> list[Ask]:
         asks = []
         for call in requests.approvals:
-            more = requests.metadata.get(call.tool_call_id)
+            more: Any = plain(requests.metadata.get(call.tool_call_id) or {})
+            told = (f"{k}: {v if isinstance(v, str) else canonical(v)}" for k, v in more.items())
             asks.append(
                 Ask(
                     id=call.tool_call_id,
@@ -140,7 +134,7 @@ class Adapter:
                     input=input_of(call.args),
                     editable=True,
                     schema=self._known.get(call.tool_name),
-                    message=_told(plain(more)),
+                    message="\n".join(told),
                     call=call.tool_call_id,
                 )
             )
@@ -177,13 +171,6 @@ def _have_ended(messages: list[Any]) -> bool:
         else:
             left -= {getattr(part, "tool_call_id", "") for part in each.parts}
     return bool(messages) and messages[-1].kind == "request" and not left
-
-
-def _told(more: Any) -> str:
-    """What a tool tells with its need of an approval."""
-    return "\n".join(
-        f"{k}: {v if isinstance(v, str) else canonical(v)}" for k, v in (more or {}).items()
-    )
 
 
 def _types(output: Any) -> list[Any]:

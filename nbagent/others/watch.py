@@ -147,16 +147,11 @@ class _Listed(ToolSource):
 
 
 def _check_options(adapter: Any, options: dict[str, Any]) -> None:
-    """Raise ``TypeError`` if the framework's own run has no such option, or the option is the run's here."""
-    takes = [
-        each.name
-        for each in inspect.signature(adapter.runs).parameters.values()
-        if each.kind is not each.VAR_KEYWORD and each.name not in adapter.passes
-    ]
+    """Raise ``TypeError`` for an option that the framework's own run does not have, or that is the run's here."""
+    own = inspect.signature(adapter.runs).parameters.values()
+    takes = [each.name for each in own if each.name not in (*adapter.passes, "kwargs")]
     for wrong in [each for each in options if each not in takes][:1]:
-        named = (
-            f"; it takes to_input, store and name, and of this agent's own run {', '.join(takes)}"
-        )
+        named = f"; it takes to_input, store, name, and of this agent's own run {', '.join(takes)}"
         close = suggest(wrong, ["to_input", "store", "name", *takes])
         raise in_few_lines(TypeError(f"nb.watch() got {wrong!r}{close or named}"))
 

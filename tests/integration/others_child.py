@@ -378,6 +378,14 @@ def asked(run: nb.Run) -> list[str]:
     return [e.kind for e in run.journal if isinstance(e, Interrupted)]
 
 
+async def told_by(run: nb.Run) -> str:
+    """The text or the error of a run."""
+    try:
+        return (await run).text
+    except nb.NbagentError as error:
+        return str(error)
+
+
 async def whole(kind: str) -> Any:
     """A run with an edited, or approved, and a rejected call."""
     edited = nb.Restart() if kind == "openai_agents" else nb.Restart(input={"amount": 7})
@@ -419,10 +427,8 @@ async def again(kind: str) -> Any:
         found.append([[*LOG], [d for d in drawn(run) if d[0] in ("look", "pay")]])
         LOG.clear()
     AGAIN[:] = [("c1", "pay", {"amount": 8}), ("c1", "pay", {"amount": 9})]
-    try:
-        await nb.watch(AGENTS[kind]()).with_options(answers={"pay": True}).run("go")
-    except nb.errors.RunError as error:
-        found.append([[*LOG], str(error)])
+    told = await told_by(nb.watch(AGENTS[kind]()).with_options(answers={"pay": True}).run("go"))
+    found.append([[*LOG], told])
     AGAIN.clear()
     LOG.clear()
     return found
@@ -460,27 +466,6 @@ async def one_by_one(kind: str) -> Any:
         "text": result.text,
         "asked": asked(run),
     }
-
-
-async def answerers(kind: str) -> Any:
-    """Twenty answer each question at once, over card, shell and inbox."""
-    from tests.unit.core.behavior.test_one_answer import answered_by_twenty
-
-    store = nb.MemoryStore()
-    flow = nb.watch(AGENTS[kind](), store=store)
-    run = flow.with_options(attended=True, show=False).run("go")
-    accepted, allowed = [], []
-    for _ in range(2):
-        await run.settled()
-        amount = run.interrupts[0].input["amount"]
-        given = await answered_by_twenty(run, flow, store)
-        accepted.append(len(given))
-        allowed += [f"pay {amount}"] if isinstance(given[0], nb.Restart) else []
-    await run
-    paid = [each for each in LOG if "pay" in each]
-    LOG.clear()
-    resolved = sum(isinstance(event, Resolved) for event in run.journal)
-    return {"accepted": accepted, "allowed": allowed, "paid": paid, "resolved": resolved}
 
 
 async def recorded(kind: str) -> Any:
@@ -542,13 +527,7 @@ async def failed(kind: str) -> Any:
         flow = nb.watch(AGENTS[kind](), name="agent")
         given = {"pay": [True, True], "agent": more}
         run = flow.with_options(answers=given).run("go")
-        told = []
-        for attempt in (run, run.retry):
-            try:
-                run = attempt if attempt is run else attempt()
-                told.append((await run).text)
-            except nb.NbagentError as error:
-                told.append(str(error))
+        told = [await told_by(run), await told_by(run := run.retry())]
         questions = [str(e.metadata) for e in run.journal if isinstance(e, Interrupted)]
         found.append({"told": told, "effects": sorted(LOG), "questions": questions[2:]})
         LOG.clear()
@@ -645,19 +624,15 @@ async def context(kind: str) -> Any:
     return found
 
 
-async def told_by(run: nb.Run) -> str:
-    """The text or the error of a run."""
-    try:
-        return (await run).text
-    except nb.NbagentError as error:
-        return str(error)
-
-
 async def options(kind: str) -> Any:
     """Options of the framework's own run: limits, sessions and threads of several runs, hooks, histories; wrong ones."""
     from agents import RunHooks, SQLiteSession
+    from langgraph.types import interrupt
     from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart, ToolReturnPart
     from pydantic_ai.usage import UsageLimits
+
+    def asking(state):
+        return {"said": [interrupt("Name?")]}
 
     class Hooks(RunHooks):
         async def on_tool_start(self, context, agent, tool):
@@ -681,7 +656,7 @@ async def options(kind: str) -> Any:
         found[name] = [await told_by(flow.with_options(**approved).run("go")) for _ in range(2)]
     messages = (await graph_agent.aget_state(config)).values["messages"]
     found["messages"] = sum(message.type == "human" for message in messages)
-    asks = nb.watch(graph(asked_node), config=config).with_options(show=False)
+    asks = nb.watch(graph(asking), config=config).with_options(show=False)
     first = asks.with_options(attended=True).run({"said": []})
     await first.settled()
     other = (await asks.with_options(answers=["Bob"]).run({"said": []})).output
@@ -702,7 +677,7 @@ async def options(kind: str) -> Any:
     found["wrong"] = []
     for wrong in (
         lambda: nb.watch(openai_agent(), max_turn=3),
-        lambda: nb.watch(graph(asked_node), stream_mode="values"),
+        lambda: nb.watch(graph(asking), stream_mode="values"),
         lambda: flow.run("go", usage_limits=3),
     ):
         try:
@@ -713,12 +688,6 @@ async def options(kind: str) -> Any:
     return found
 
 
-def asked_node(state):
-    from langgraph.types import interrupt
-
-    return {"said": [interrupt("Name?")]}
-
-
 async def breakpoints(kind: str) -> Any:
     """Each leg runs twice, as after a kill before its end was stored; the breakpoints are in a graph, or in its subgraph."""
     from langgraph.checkpoint.memory import InMemorySaver
@@ -727,14 +696,12 @@ async def breakpoints(kind: str) -> Any:
     from nbagent.others.langgraph import Adapter
     from nbagent.others.legs import Leg, Progress
 
-    def a(state):
-        return {"said": ["a"]}
+    def node(name):
+        def step(state):
+            return {"said": [*state.get("said", ()), name]}
 
-    def b(state):
-        return {"said": [*state["said"], "b"]}
-
-    def c(state):
-        return {"said": [*state["said"], "c"]}
+        step.__name__ = name
+        return step
 
     @nb.flow
     async def run_twice(number: int, ctx: nb.ToolContext) -> Any:
@@ -747,9 +714,11 @@ async def breakpoints(kind: str) -> Any:
             told.append([one["message"] for each in both for one in each.get("asks", ())])
         return [told, leg.output]
 
-    graphs = [graph(a, b, c, **{f"interrupt_{when}": "*"}) for when in ("before", "after")]
+    graphs = [
+        graph(*map(node, "abc"), **{f"interrupt_{when}": "*"}) for when in ("before", "after")
+    ]
     built = StateGraph(dict)
-    inner = graph(a, b, c, interrupt_before=["c"])
+    inner = graph(*map(node, "abc"), interrupt_before=["c"])
     inner.checkpointer = None
     built.add_node("inner", inner)
     built.add_edge(START, "inner")
@@ -840,11 +809,8 @@ async def toolsets(kind: str) -> Any:
     run = flow.with_options(answers=given).run("go")
     await run
     rows = [d[:3] for d in drawn(run) if d[0] in ("look", "pay")]
-    try:
-        wrong = {"pay": nb.Restart(input={"amount": "much"})}
-        await flow.with_options(answers=wrong).run("go")
-    except nb.errors.InvalidAnswer as error:
-        told = str(error)
+    wrong = {"pay": nb.Restart(input={"amount": "much"})}
+    told = await told_by(flow.with_options(answers=wrong).run("go"))
     flow.policy = [nb.deny("pay", reason="closed")]
     denied = (await flow.run("go")).text
     effects = [*LOG]
@@ -1031,10 +997,7 @@ async def retried(kind: str) -> Any:
         return {"said": [*state["said"], value]}
 
     run = nb.watch(graph(first, ask)).with_options(answers=["Ada"]).run({"said": []})
-    try:
-        await run
-    except nb.errors.ToolFailed as error:
-        told = str(error)
+    told = await told_by(run)
     again = run.retry()
     result = await again
     return {"told": told, "output": result.output, "ran": ran, "asked": asked(again)}
@@ -1117,10 +1080,7 @@ async def refused(kind: str) -> Any:
             except nb.errors.UsageError as error:
                 typos.append(str(error))
         flow.policy = [nb.deny("look")]
-        try:
-            await flow.run("go")
-        except nb.errors.RunError as error:
-            told.append(str(error))
+        told.append(await told_by(flow.run("go")))
         told.append(str([*LOG]))
         LOG.clear()
         flow.policy = [nb.deny("pay", reason="closed"), nb.allow("*")]
@@ -1297,7 +1257,6 @@ CASES = {
         whole,
         nested,
         again,
-        answerers,
         one_by_one,
         recorded,
         stopped,

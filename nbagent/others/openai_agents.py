@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib import import_module
 from typing import Any
 
@@ -59,7 +60,9 @@ class Adapter:
             raise
         finally:
             run.cancel()
-            await _ended(run)
+            if run.run_loop_task is not None:
+                run.run_loop_task.cancel()
+                await asyncio.wait([run.run_loop_task])
         if not run.interruptions:
             return Leg.ended(run.final_output)
         asks = [
@@ -134,14 +137,6 @@ def _state(run: Any) -> Any:
     if state["context"].get("context"):  # a dict has no serializer
         state["context"]["context"] = {}
     return state
-
-
-async def _ended(run: Any) -> None:
-    """Wait until the run's own task has ended."""
-    task = getattr(run, "run_loop_task", None)
-    if task is not None and not task.done():
-        task.cancel()
-        await import_module("asyncio").wait([task])
 
 
 def _hooks(theirs: Any, progress: Progress) -> Any:

@@ -30,7 +30,7 @@ class Adapter:
             )
         self._graph = graph
         self._options = {"durability": "sync", **options}
-        self._config = {**(graph.config or {}), **(self._options.pop("config", None) or {})}
+        self._config = self._options.pop("config", None) or {}
         self.runs: Any = graph.astream
         self._command = import_module("langgraph.types").Command
         self.name: str = graph.get_name()
@@ -55,7 +55,10 @@ class Adapter:
         ctx = progress.ctx
         own = len(ctx.messages) == 1  # else the flow is a tool
         run = ctx.run_id if own else f"{ctx.run_id}:{ctx.call_id}"
-        places = {"thread_id": run, **self._config.get("configurable", {})}
+        both = (self._graph.config or {}, self._config)
+        places = {"thread_id": run} | {
+            k: v for c in both for k, v in c.get("configurable", {}).items()
+        }
         thread, config = places["thread_id"], {**self._config, "configurable": places}
         if thread != run:  # the person's, in which other runs may have been
             config["metadata"] = {**config.get("metadata", {}), "nbagent_run": run}

@@ -121,7 +121,7 @@ def test_c841_an_id_that_a_later_answer_of_the_model_uses_again_is_another_call(
     *found, twice = outcomes()[f"again:{kind}"]
     last = [("pay", "amount=8", "paid 8"), ("pay", "amount=6", "paid 6"), ("look", 'path="b"', "3")]
     for (effects, rows), (name, brief, result) in zip(found, last, strict=True):
-        assert effects[:2] == ["look", "pay 5"]
+        assert sorted(effects[:2]) == ["look", "pay 5"]  # at once
         assert sorted(row[1] for row in rows) == ["done", "done", "done", "rejected"]
         assert rows[3] == [name, "done", brief, result]
     assert "wrong one" in twice[1] or "duplicate ids" in twice[1]

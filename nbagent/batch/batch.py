@@ -906,7 +906,10 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
             prompt, a duplicate key) are raised by ``await batch``.
     """
     if not isinstance(agent, Agent):
-        raise UsageError(f"nb.map needs an agent, such as nb.Agent(…), got {agent!r:.80}")
+        raise UsageError(
+            f"nb.map needs an agent, such as nb.Agent(…), got {agent!r:.80}. For several runs of a flow, use "
+            "await asyncio.gather(*(flow.run(each) for each in rows))"
+        )
     batch_id = _batch_id(id)
     if on_error not in ("keep", "stop"):
         raise UsageError(f"on_error must be 'keep' or 'stop', got {on_error!r:.80}")

@@ -229,7 +229,8 @@ class Flow(Generic[P, R]):
                 option
                 and f". This is a run option: use {self.name}.with_options({option}=…).run(…)"
             )
-            raise TypeError(f"{self.name}(): {error}{hint or ''}") from None
+            hint = hint or getattr(tool.fn, "hint", "")  # of nb.watch
+            raise TypeError(f"{self.name}(): {error}{hint}") from None
         try:
             plain = plain_json(tool.typed(given))
             tool.parse(plain)

@@ -19,17 +19,26 @@ class Adapter:
     """One compiled graph."""
 
     has_checkpoints = True
+    lists_more = False
+    passes = ("input", "stream_mode", "output_keys", "subgraphs", "version")
 
-    def __init__(self, graph: Any) -> None:
+    def __init__(self, graph: Any, options: dict[str, Any]) -> None:
         if graph.checkpointer in (None, False, True):
             raise UsageError(
                 "nb.watch needs a graph with a checkpointer, because a graph without one cannot continue after a pause. "
                 "Compile it with checkpointer=…; a checkpointer in memory forgets with its process"
             )
         self._graph = graph
+        self._options = {"durability": "sync", **options}
+        self._config = self._options.pop("config", None) or {}
+        self.runs: Any = graph.astream
         self._command = import_module("langgraph.types").Command
         self.name: str = graph.get_name()
         graphs = [graph, *(inner for _, inner in graph.get_subgraphs(recurse=True))]
+        self._breakpoints = [
+            options.get("interrupt_before") or options.get("interrupt_after"),
+            *(one.interrupt_before_nodes or one.interrupt_after_nodes for one in graphs),
+        ]
         self._known = {
             name: tool
             for one in graphs
@@ -45,14 +54,22 @@ class Adapter:
         """Run to the next pauses or the end; a leg whose process was killed continues from its last checkpoint."""
         ctx = progress.ctx
         own = len(ctx.messages) == 1  # else the flow is a tool
-        thread = ctx.run_id if own else f"{ctx.run_id}:{ctx.call_id}"
-        config = {"configurable": {"thread_id": thread}}
+        run = ctx.run_id if own else f"{ctx.run_id}:{ctx.call_id}"
+        both = (self._graph.config or {}, self._config)
+        places = {"thread_id": run} | {
+            k: v for c in both for k, v in c.get("configurable", {}).items()
+        }
+        thread, config = places["thread_id"], {**self._config, "configurable": places}
+        if thread != run:  # the person's, in which other runs may have been
+            config["metadata"] = {**config.get("metadata", {}), "nbagent_run": run}
         state = await self._graph.aget_state(config, subgraphs=True)
-        is_new = "checkpoint_id" not in state.config["configurable"]
+        of = (state.metadata or {}).get("nbagent_run", run if thread == run else None)
+        is_new = "checkpoint_id" not in state.config["configurable"] or of != run
         if is_new and before.asks:
             raise UsageError(
-                f"The checkpointer of {self.name!r} has no thread {thread!r}. A checkpointer in memory forgets with its "
-                "process; use one on disk to continue in another process"
+                f"The checkpointer of {self.name!r} has no thread {thread!r} that waits for this run. A checkpointer in "
+                "memory forgets with its process; use one on disk to continue in another process. Of a thread that "
+                "several runs share, only the last run can continue"
             )
         values = self._values(before, answers)
         resumed = {one.id: values[one.id] for one in state.interrupts if one.id in values}
@@ -62,20 +79,27 @@ class Adapter:
             start: Any = said if is_said else given
         elif resumed:
             start = self._command(resume=resumed)
-        elif state.interrupts or not state.tasks:
+        elif state.interrupts or not state.tasks or self._may_break(before, state):
             return self._end(state)
         else:
             start = None
         seen = await self._stream(start, config, state, progress)
         return self._end(await self._graph.aget_state(config, subgraphs=True), seen)
 
+    def _may_break(self, before: Leg, state: Any) -> bool:
+        """Whether a thread may wait at its next breakpoint already, after a leg whose process was killed."""
+        # a pause of an older version has no place
+        has_gone_on = before.state != _place(state) if before.state else not before.asks
+        failed = any(task.error for one in _states(state) for task in one.tasks)
+        return any(self._breakpoints) and has_gone_on and not failed
+
     async def _stream(self, start: Any, config: Any, state: Any, progress: Progress) -> list[Any]:
         seen: list[Any] = []
         calls = {call["id"]: call for one in _all_messages(state) for call in _calls(one)}
-        options = {"stream_mode": ["messages", "updates"], "subgraphs": True, "durability": "sync"}
+        options = {**self._options, "stream_mode": ["messages", "updates"], "subgraphs": True}
         if progress.ctx.context is not None:
             options["context"] = progress.ctx.context
-        pieces = self._graph.astream(start, config, **options)
+        pieces = self.runs(start, config, **options)
         async for _, mode, data in pieces:
             if mode == "messages":
                 message = data[0]
@@ -104,11 +128,13 @@ class Adapter:
             for one in [*_all_messages(state), *seen]:
                 ended = getattr(one, "tool_call_id", None)
                 calls = [call for call in calls if call["id"] != ended] + _calls(one)
-            return Leg.paused([ask for one in state.interrupts for ask in self._asks(one, calls)])
+            asks = [ask for one in state.interrupts for ask in self._asks(one, calls)]
+            return Leg.paused(asks, _place(state))
         if state.tasks:
-            names = ", ".join(sorted({task.name for task in state.tasks}))
-            text = f"The graph stopped before {names}. Continue?"
-            return Leg.paused([Ask(id="go on", kind="go on", message=text)])
+            tasks = [each for one in _states(state) for each in one.tasks]
+            names = sorted({each.name for each in tasks if not hasattr(each.state, "tasks")})
+            text = f"The graph stopped before {', '.join(names)}. Continue?"
+            return Leg.paused([Ask(id="go on", kind="go on", message=text)], _place(state))
         messages = _messages(state.values)
         if messages and state.values.get("structured_response") is not None:
             return Leg.ended(state.values["structured_response"])
@@ -209,10 +235,19 @@ def _messages(values: Any) -> list[Any]:
     return found if isinstance(found, list) else [] if found is None else [found]
 
 
-def _all_messages(state: Any) -> list[Any]:
-    """The messages of a thread, and of the subgraphs that it waits in."""
+def _states(state: Any) -> list[Any]:
+    """The state of a thread, and those of the subgraphs that it waits in."""
     inner = [task.state for task in state.tasks if hasattr(task.state, "tasks")]
-    return [*_messages(state.values), *(one for each in inner for one in _all_messages(each))]
+    return [state, *(one for each in inner for one in _states(each))]
+
+
+def _all_messages(state: Any) -> list[Any]:
+    return [message for each in _states(state) for message in _messages(each.values)]
+
+
+def _place(state: Any) -> Any:
+    """How far a thread has come: its checkpoint, and those of the subgraphs that it waits in."""
+    return [one.config["configurable"].get("checkpoint_id") for one in _states(state)]
 
 
 def _calls(message: Any) -> list[Any]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from importlib import import_module
 from typing import Any
 
-from nbagent.core.base.messages import input_of
+from nbagent.core.base.messages import canonical, input_of
 
 from .legs import Ask, Leg, Progress, plain
 
@@ -16,29 +15,53 @@ class Adapter:
 
     has_checkpoints = False
 
-    def __init__(self, agent: Any) -> None:
-        self._agent = agent
+    passes = ("user_prompt", "deferred_tool_results", "event_stream_handler")
+
+    def __init__(self, agent: Any, options: dict[str, Any]) -> None:
+        self._agent, self._options = agent, options
+        self.runs: Any = agent.run_stream_events
         self._deferred = import_module("pydantic_ai").DeferredToolRequests
         self._capture = import_module("pydantic_ai").capture_run_messages
         self._results = import_module("pydantic_ai.tools")
-        self._messages = import_module("pydantic_ai.messages").ModelMessagesTypeAdapter
+        self._stored = import_module("pydantic_ai.conversation").ConversationTypeAdapter
         self.name: str = agent.name or "agent"
         self._known: dict[str, Any] = {}
+        """The JSON Schemas of the tools, by name."""
+        self._unlisted: list[tuple[Any, str, bool]] = []
+        """The toolsets whose tools are listed when they run, with their prefix, and whether all their tools ask."""
         self._gated: set[str] = set()
         """The names of the tools that ask before they run."""
-        for each in agent.toolsets:
+        for each in (*agent.toolsets, *(options.get("toolsets") or ())):
             self._add(each)
-        self.tools = [*self._known]
+        self.tools, self.lists_more = [*self._known], bool(self._unlisted)
+
+    async def listed(self) -> list[str]:
+        """The tools of MCP servers, and of other toolsets that list theirs when they run."""
+        deps, usage = self._options.get("deps"), import_module("pydantic_ai.usage").RunUsage()
+        context = self._results.RunContext(deps=deps, model=self._agent.model, usage=usage)
+        for toolset, prefix, is_gated in [*self._unlisted]:
+            async with toolset:
+                found = await toolset.get_tools(context)
+            for name, tool in found.items():
+                self._known[f"{prefix}{name}"] = tool.tool_def.parameters_json_schema
+                if is_gated or tool.tool_def.kind == "unapproved":
+                    self._gated.add(f"{prefix}{name}")
+            del self._unlisted[:1]
+        return [*self._known]
 
     def _add(self, toolset: Any, prefix: str = "", *, is_gated: bool = False) -> None:
         """Add the tools of a toolset, and of the toolsets that it wraps or combines."""
         is_gated = is_gated or hasattr(toolset, "approval_required_func")
         prefix += f"{toolset.prefix}_" if getattr(toolset, "prefix", None) else ""
+        places = {"toolsets", "wrapped", "tools", "name_map"}
+        if "name_map" in (has := {each for each in places if hasattr(toolset, each)}) or not has:
+            self._unlisted.append((toolset, prefix, is_gated))
+            return
         for inner in [*getattr(toolset, "toolsets", ()), getattr(toolset, "wrapped", None)]:
             if inner is not None:
                 self._add(inner, prefix, is_gated=is_gated)
         for name, tool in getattr(toolset, "tools", {}).items():
-            self._known[f"{prefix}{name}"] = tool
+            self._known[f"{prefix}{name}"] = tool.function_schema.json_schema
             if is_gated or tool.requires_approval:
                 self._gated.add(f"{prefix}{name}")
 
@@ -46,31 +69,40 @@ class Adapter:
         self, given: Any, before: Leg, answers: dict[str, Any], progress: Progress
     ) -> dict[str, Any]:
         """Run to the next pauses or the end."""
-        options: dict[str, Any] = {"deps": progress.ctx.context}
+        options = {**self._options}
+        if progress.ctx.context is not None:
+            options["deps"] = progress.ctx.context
         # with validators, pydantic-ai takes no other output type; it then names the one for pauses itself
         has_validators = bool(getattr(self._agent, "_output_validators", None))
-        if not has_validators and self._deferred not in _types(self._agent.output_type):
-            options["output_type"] = [*_types(self._agent.output_type), self._deferred]
+        types = _types(options.get("output_type") or self._agent.output_type)
+        if not has_validators and self._deferred not in types:
+            options["output_type"] = [*types, self._deferred]
         if before.state is not None:
             given = None
-            options["message_history"] = self._messages.validate_python(before.state)
+            kept = before.state if isinstance(before.state, dict) else {"messages": before.state}
+            kept = self._stored.validate_python(kept)
+            for first in ("conversation", "run_id"):  # which the history has
+                options.pop(first, None)
+            options = {"usage": kept.usage, **options, "message_history": kept.messages}
             if before.asks:
                 options["deferred_tool_results"] = self._answered(before, answers)
         calls = {one["id"]: one["input"] for one in before.asks}
         result: Any = None
         with self._capture() as messages:
             try:
-                async with self._agent.run_stream_events(given, **options) as events:
+                async with self.runs(given, **options) as events:
                     async for event in events:
                         await self._report(event, calls, progress)
                         result = getattr(event, "result", result)
             except Exception:
                 if _have_ended(messages):
-                    progress.state = self._messages.dump_python(messages, mode="json")
+                    kept = self._stored.validate_python({"messages": messages})
+                    progress.state = self._stored.dump_python(kept, mode="json")
                 raise
         if not isinstance(result.output, self._deferred):
             return Leg.ended(result.output)
-        return Leg.paused(self._asks(result.output), json.loads(result.all_messages_json()))
+        kept = self._stored.dump_python(result.conversation, mode="json")
+        return Leg.paused(self._asks(result.output), kept)
 
     async def _report(self, event: Any, calls: dict[str, Any], progress: Progress) -> None:
         kind: str = getattr(event, "event_kind", "")
@@ -92,7 +124,8 @@ class Adapter:
     def _asks(self, requests: Any) -> list[Ask]:
         asks = []
         for call in requests.approvals:
-            tool = self._known.get(call.tool_name)
+            more: Any = plain(requests.metadata.get(call.tool_call_id) or {})
+            told = (f"{k}: {v if isinstance(v, str) else canonical(v)}" for k, v in more.items())
             asks.append(
                 Ask(
                     id=call.tool_call_id,
@@ -100,7 +133,8 @@ class Adapter:
                     name=call.tool_name,
                     input=input_of(call.args),
                     editable=True,
-                    schema=None if tool is None else tool.function_schema.json_schema,
+                    schema=self._known.get(call.tool_name),
+                    message="\n".join(told),
                     call=call.tool_call_id,
                 )
             )

@@ -14,12 +14,22 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from nbagent.core.base.errors import Misuse, Rejected, ToolError, ToolFailed, UsageError
-from nbagent.core.base.keywords import checks_keywords
+from nbagent.core.base.errors import (
+    McpError,
+    Misuse,
+    Rejected,
+    ToolError,
+    ToolFailed,
+    UsageError,
+    as_shown,
+    suggest,
+)
+from nbagent.core.base.keywords import checks_keywords, in_few_lines
 from nbagent.core.base.metadata import Choose, Confirm
-from nbagent.core.flow import Flow, flow
+from nbagent.core.flow import Flow, flow, own_call
 from nbagent.core.journal.default import StoreLike
 from nbagent.core.tools.context import ToolContext
+from nbagent.core.tools.toolbox import ToolSource
 
 from .legs import NAME, Ask, Leg, Progress
 
@@ -38,6 +48,7 @@ def watch(
     *,
     store: StoreLike | None = None,
     name: str | None = None,
+    **options: Any,
 ) -> Flow[..., Any]:
     """Make an agent of another framework a flow: ``await nb.watch(graph).run("Pay the bill")``.
 
@@ -51,8 +62,11 @@ def watch(
             graph whose state has ``messages`` gets a text as the user's message.
         store: the store for runs, as for ``nb.flow``.
         name: the name that people read; the agent's name by default.
+        options: options of the framework's own run, which are not stored, such as ``config=`` of a graph, ``max_turns=`` and
+            ``session=`` of ``Runner.run``, or ``message_history=`` and ``usage_limits=`` of pydantic-ai.
 
     Raises:
+        TypeError: the framework has no such option.
         UsageError: ``theirs`` is not such an agent, or has no checkpointer.
     """
     kinds = type(theirs).__mro__ if not isinstance(theirs, type) else ()
@@ -66,7 +80,8 @@ def watch(
         )
     if to_input is not None and not callable(to_input):
         raise UsageError(f"to_input= must be a function of the prompt, got {to_input!r:.80}")
-    adapter = import_module(f"nbagent.others.{module}").Adapter(theirs)
+    adapter = import_module(f"nbagent.others.{module}").Adapter(theirs, options)
+    _check_options(adapter, options)
 
     async def body(prompt: Any, ctx: ToolContext) -> Any:
         given = prompt if to_input is None else to_input(prompt)
@@ -100,12 +115,45 @@ def watch(
             for one in asks:
                 progress.decide(one, answers[one.id])
 
+    body.__dict__["hint"] = ". Options of the agent's own run belong to nb.watch(agent, …)"
     body.__doc__ = getattr(theirs, "description", None) or f"Run {adapter.name}."
     own_name = re.sub(r"[^\w.-]+", "_", adapter.name).strip("_") or "agent"
     own_name = name or own_name
     known = [n for n in dict.fromkeys(adapter.tools) if re.fullmatch(NAME, n)]
     tools = [one for one in known if one != own_name]  # for rules to name
-    return flow(name=own_name, store=store, tools=tools)(body)
+    sources = [_Listed(adapter, {own_name, *tools})] if adapter.lists_more else []
+    return flow(name=own_name, store=store, tools=[*tools, *sources])(body)
+
+
+class _Listed(ToolSource):
+    """The tools that the framework lists only when it runs, such as those of its MCP servers, for rules to name."""
+
+    def __init__(self, adapter: Any, others: set[str]) -> None:
+        self.name = f"an MCP server of {adapter.name!r}"
+        self._adapter, self._others = adapter, others
+        self._tools: dict[str, Any] = {}
+
+    async def ready(self) -> dict[str, Any]:
+        try:
+            names = await self._adapter.listed()
+        except Exception as error:
+            raise McpError(
+                f"The tools of {self._adapter.name!r} cannot be listed: {as_shown(error)}"
+            ) from error
+        found = {n: own_call(n) for n in names if re.fullmatch(NAME, n) and n not in self._others}
+        if [*found] != [*self._tools]:
+            self._tools = found
+        return self._tools
+
+
+def _check_options(adapter: Any, options: dict[str, Any]) -> None:
+    """Raise ``TypeError`` for an option that the framework's own run does not have, or that is the run's here."""
+    own = inspect.signature(adapter.runs).parameters.values()
+    takes = [each.name for each in own if each.name not in (*adapter.passes, "kwargs")]
+    for wrong in [each for each in options if each not in takes][:1]:
+        named = f"; it takes to_input, store, name, and of this agent's own run {', '.join(takes)}"
+        close = suggest(wrong, ["to_input", "store", "name", *takes])
+        raise in_few_lines(TypeError(f"nb.watch() got {wrong!r}{close or named}"))
 
 
 def check_ids(asks: list[Ask]) -> None:

@@ -378,6 +378,14 @@ def asked(run: nb.Run) -> list[str]:
     return [e.kind for e in run.journal if isinstance(e, Interrupted)]
 
 
+async def told_by(run: nb.Run) -> str:
+    """The text or the error of a run."""
+    try:
+        return (await run).text
+    except nb.NbagentError as error:
+        return str(error)
+
+
 async def whole(kind: str) -> Any:
     """A run with an edited, or approved, and a rejected call."""
     edited = nb.Restart() if kind == "openai_agents" else nb.Restart(input={"amount": 7})
@@ -419,10 +427,8 @@ async def again(kind: str) -> Any:
         found.append([[*LOG], [d for d in drawn(run) if d[0] in ("look", "pay")]])
         LOG.clear()
     AGAIN[:] = [("c1", "pay", {"amount": 8}), ("c1", "pay", {"amount": 9})]
-    try:
-        await nb.watch(AGENTS[kind]()).with_options(answers={"pay": True}).run("go")
-    except nb.errors.RunError as error:
-        found.append([[*LOG], str(error)])
+    told = await told_by(nb.watch(AGENTS[kind]()).with_options(answers={"pay": True}).run("go"))
+    found.append([[*LOG], told])
     AGAIN.clear()
     LOG.clear()
     return found
@@ -462,27 +468,6 @@ async def one_by_one(kind: str) -> Any:
     }
 
 
-async def answerers(kind: str) -> Any:
-    """Twenty answer each question at once, over card, shell and inbox."""
-    from tests.unit.core.behavior.test_one_answer import answered_by_twenty
-
-    store = nb.MemoryStore()
-    flow = nb.watch(AGENTS[kind](), store=store)
-    run = flow.with_options(attended=True, show=False).run("go")
-    accepted, allowed = [], []
-    for _ in range(2):
-        await run.settled()
-        amount = run.interrupts[0].input["amount"]
-        given = await answered_by_twenty(run, flow, store)
-        accepted.append(len(given))
-        allowed += [f"pay {amount}"] if isinstance(given[0], nb.Restart) else []
-    await run
-    paid = [each for each in LOG if "pay" in each]
-    LOG.clear()
-    resolved = sum(isinstance(event, Resolved) for event in run.journal)
-    return {"accepted": accepted, "allowed": allowed, "paid": paid, "resolved": resolved}
-
-
 async def recorded(kind: str) -> Any:
     """A recorded state of the SDK with three pauses, one of them inside an agent that is a tool, is answered."""
     from agents import Agent, function_tool
@@ -514,7 +499,7 @@ async def recorded(kind: str) -> Any:
 
     @nb.flow(tools=["transfer"])
     async def continued(ctx: nb.ToolContext) -> Any:
-        adapter, progress, asks, answers = Adapter(boss), Progress(ctx), [], {}
+        adapter, progress, asks, answers = Adapter(boss, {}), Progress(ctx), [], {}
         for one in (each["raw"] for each in found["interruptions"]):
             given = json.loads(one["arguments"])
             ask = Ask(one["call_id"], "approval", one["name"], given, call=one["call_id"])
@@ -542,13 +527,7 @@ async def failed(kind: str) -> Any:
         flow = nb.watch(AGENTS[kind](), name="agent")
         given = {"pay": [True, True], "agent": more}
         run = flow.with_options(answers=given).run("go")
-        told = []
-        for attempt in (run, run.retry):
-            try:
-                run = attempt if attempt is run else attempt()
-                told.append((await run).text)
-            except nb.NbagentError as error:
-                told.append(str(error))
+        told = [await told_by(run), await told_by(run := run.retry())]
         questions = [str(e.metadata) for e in run.journal if isinstance(e, Interrupted)]
         found.append({"told": told, "effects": sorted(LOG), "questions": questions[2:]})
         LOG.clear()
@@ -645,9 +624,180 @@ async def context(kind: str) -> Any:
     return found
 
 
+async def options(kind: str) -> Any:
+    """Options of the framework's own run: limits, sessions and threads of several runs, hooks, histories; wrong ones."""
+    from agents import RunHooks, SQLiteSession
+    from langgraph.types import interrupt
+    from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart, ToolReturnPart
+    from pydantic_ai.usage import UsageLimits
+
+    def asking(state):
+        return {"said": [interrupt("Name?")]}
+
+    class Hooks(RunHooks):
+        async def on_tool_start(self, context, agent, tool):
+            LOG.append(f"hook {tool.name}")
+
+    found: dict[str, Any] = {}
+    store, approved = nb.MemoryStore(), {"answers": {"pay": True}}
+    given = {"max_turns": 1, "hooks": Hooks(), "store": store}
+    run = nb.watch(openai_agent(), **given).with_options(**approved).run("go")
+    found["turns"] = [await told_by(run)]
+    more = nb.watch(openai_agent(), store=store, max_turns=5)
+    found["turns"] += [await told_by((await nb.open_run(run.id, agent=more)).retry()), sorted(LOG)]
+    session = SQLiteSession("s")
+    config = {"configurable": {"thread_id": "t"}, "recursion_limit": 30}
+    graph_agent = langgraph_agent()
+    for name, flow in (
+        ("session", nb.watch(openai_agent(), session=session)),
+        ("thread", nb.watch(graph_agent, config=config)),
+        ("its own thread", nb.watch(graph_agent.with_config(config))),
+    ):
+        found[name] = [await told_by(flow.with_options(**approved).run("go")) for _ in range(2)]
+    messages = (await graph_agent.aget_state(config)).values["messages"]
+    found["messages"] = sum(message.type == "human" for message in messages)
+    asks = nb.watch(graph(asking), config=config).with_options(show=False)
+    first = asks.with_options(attended=True).run({"said": []})
+    await first.settled()
+    other = (await asks.with_options(answers=["Bob"]).run({"said": []})).output
+    first.respond(first.interrupts[0], "Ada")
+    found["shared"] = [other, await told_by(first)]
+    limited = nb.watch(langgraph_agent(), config={"recursion_limit": 1})
+    found["limits"] = [await told_by(limited.run("go"))]
+    limited = nb.watch(pydantic_ai_agent(), usage_limits=UsageLimits(request_limit=1))
+    found["limits"].append(await told_by(limited.with_options(**approved).run("go")))
+    history = [
+        ModelResponse([ToolCallPart("look", {"path": "a"}, "c0")]),
+        ModelRequest([ToolReturnPart("look", "seen", "c0")]),
+    ]
+    flow = nb.watch(pydantic_ai_agent(), message_history=history, deps="s3cr3t")
+    run = flow.run("go")
+    found["history"] = await told_by(run)
+    found["stored"] = any("s3cr3t" in event.model_dump_json() for event in run.journal)
+    found["wrong"] = []
+    for wrong in (
+        lambda: nb.watch(openai_agent(), max_turn=3),
+        lambda: nb.watch(graph(asking), stream_mode="values"),
+        lambda: flow.run("go", usage_limits=3),
+    ):
+        try:
+            wrong()
+        except TypeError as error:
+            found["wrong"].append(str(error))
+    LOG.clear()
+    return found
+
+
+async def breakpoints(kind: str) -> Any:
+    """Each leg runs twice, as after a kill before its end was stored; the breakpoints are in a graph, or in its subgraph."""
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.graph import START, StateGraph
+
+    from nbagent.others.langgraph import Adapter
+    from nbagent.others.legs import Leg, Progress
+
+    def node(name):
+        def step(state):
+            return {"said": [*state.get("said", ()), name]}
+
+        step.__name__ = name
+        return step
+
+    @nb.flow
+    async def run_twice(number: int, ctx: nb.ToolContext) -> Any:
+        adapter, progress = Adapter(graphs[number], {}), Progress(ctx)
+        told, leg = [], Leg()
+        while leg.output is None:
+            answers = {one["id"]: {"value": None} for one in leg.asks}
+            both = [await adapter.leg({"said": []}, leg, answers, progress) for _ in range(2)]
+            leg = Leg(**both[1])
+            told.append([one["message"] for each in both for one in each.get("asks", ())])
+        return [told, leg.output]
+
+    graphs = [
+        graph(*map(node, "abc"), **{f"interrupt_{when}": "*"}) for when in ("before", "after")
+    ]
+    built = StateGraph(dict)
+    inner = graph(*map(node, "abc"), interrupt_before=["c"])
+    inner.checkpointer = None
+    built.add_node("inner", inner)
+    built.add_edge(START, "inner")
+    graphs.append(built.compile(checkpointer=InMemorySaver()))
+    return [(await run_twice.run(n)).output for n in range(len(graphs))]
+
+
+async def mcp(kind: str) -> Any:
+    """Rules on the tools of an MCP server; the server is not connected in the first run."""
+    from agents import Agent
+    from agents.mcp import MCPServerStdio
+
+    with tempfile.TemporaryDirectory() as place:
+        script = str(Path(__file__).with_name("mcp_server.py"))
+        params = {
+            "command": sys.executable,
+            "args": [script, f"{place}/notes"],
+            "env": {**os.environ},
+        }
+        gate = {"always": {"tool_names": ["drop"]}}
+        server = MCPServerStdio(params, require_approval=gate, client_session_timeout_seconds=60)
+        agent = Agent(name="mcp", model=openai_agent().model, mcp_servers=[server])
+        flow, found = nb.watch(agent), []
+        found.append(await told_by(flow.run("go")))
+
+        class Dropper(type(agent.model)):
+            def _out(self, input):
+                text, out = super()._out(input)
+                for call in out[1:2]:
+                    call.name, call.arguments = "drop", '{"table": "a"}'
+                return text, out[:2]
+
+        agent.model = Dropper()
+        async with server:
+            for rule in (nb.deny("drop", reason="closed"), nb.allow("drop"), nb.deny("dropp")):
+                flow.policy = [rule]
+                found.append(await told_by(flow.run("go")))
+        return found
+
+
+async def shell(kind: str) -> Any:
+    """The SDK's shell, with a gate that is approved and rejected, and without one."""
+    from agents import Agent, ShellTool
+    from openai.types.responses import ResponseFunctionShellToolCall
+
+    action = {"commands": ["ls"], "timeout_ms": 1}
+    call = {
+        "id": "s",
+        "call_id": "c",
+        "type": "shell_call",
+        "status": "completed",
+        "action": action,
+    }
+
+    class Sheller(type(openai_agent().model)):
+        def _out(self, input):
+            ended = [i for i in input if isinstance(i, dict) and "output" in i.get("type", "")]
+            out = super()._out(input)[1][:1]
+            return ("Done", out) if ended else ("", [ResponseFunctionShellToolCall(**call)])
+
+    async def work(request):
+        effect(f"shell {request.data.action.commands}")
+        return "files"
+
+    found = []
+    for gate, answer in ((True, True), (True, nb.Reject("no")), (False, None)):
+        tool = ShellTool(executor=work, needs_approval=gate)
+        flow = nb.watch(Agent(name="sheller", model=Sheller(), tools=[tool]))
+        run = flow.with_options(answers={"shell": answer} if gate else None).run("go")
+        await run
+        shown = [e.input["commands"] for e in run.journal if isinstance(e, Interrupted)]
+        found.append([[*LOG], shown, [d[:2] for d in drawn(run) if d[0] == "shell"]])
+        LOG.clear()
+    return found
+
+
 async def toolsets(kind: str) -> Any:
     """Tools of toolsets that are wrapped: rules and schemas reach them; an agent with validators runs."""
-    from pydantic_ai import Agent, ApprovalRequiredToolset, FunctionToolset
+    from pydantic_ai import Agent, ApprovalRequiredToolset, FunctionToolset, RunContext
 
     def gated(context: Any, definition: Any, given: Any) -> bool:
         return definition.name == "pay"
@@ -659,17 +809,24 @@ async def toolsets(kind: str) -> Any:
     run = flow.with_options(answers=given).run("go")
     await run
     rows = [d[:3] for d in drawn(run) if d[0] in ("look", "pay")]
-    try:
-        wrong = {"pay": nb.Restart(input={"amount": "much"})}
-        await flow.with_options(answers=wrong).run("go")
-    except nb.errors.InvalidAnswer as error:
-        told = str(error)
+    wrong = {"pay": nb.Restart(input={"amount": "much"})}
+    told = await told_by(flow.with_options(answers=wrong).run("go"))
     flow.policy = [nb.deny("pay", reason="closed")]
     denied = (await flow.run("go")).text
     effects = [*LOG]
     LOG.clear()
     prefixed = Agent(agent.model, toolsets=[tools.prefixed("bank")], name="payer")
     names = sorted(nb.watch(prefixed).tools)
+    asking.__annotations__["ctx"] = RunContext
+    renamed = Agent(
+        agent.model, toolsets=[FunctionToolset([look, asking]).renamed({"pay": "asking"})]
+    )
+    flow = nb.watch(renamed)
+    run = flow.with_options(answers={"pay": True}).run("go")
+    await run
+    reasons = [str(e.metadata) for e in run.journal if isinstance(e, Interrupted)]
+    flow.policy = [nb.deny("payy")]
+    typo = await told_by(flow.run("go"))
     checked = Agent(agent.model, tools=[look], name="payer")
 
     @checked.output_validator
@@ -684,8 +841,19 @@ async def toolsets(kind: str) -> Any:
         "denied": denied,
         "effects": effects,
         "names": names,
+        "reasons": reasons,
+        "typo": typo,
         "plain": plain,
     }
+
+
+def asking(ctx, amount: int) -> str:
+    """Pay if a person says so."""
+    from pydantic_ai import ApprovalRequired
+
+    if not ctx.tool_call_approved:
+        raise ApprovalRequired(metadata={"reason": "much", "limit": 3})
+    return f"paid {amount}"
 
 
 async def inputs(kind: str) -> Any:
@@ -829,10 +997,7 @@ async def retried(kind: str) -> Any:
         return {"said": [*state["said"], value]}
 
     run = nb.watch(graph(first, ask)).with_options(answers=["Ada"]).run({"said": []})
-    try:
-        await run
-    except nb.errors.ToolFailed as error:
-        told = str(error)
+    told = await told_by(run)
     again = run.retry()
     result = await again
     return {"told": told, "output": result.output, "ran": ran, "asked": asked(again)}
@@ -915,10 +1080,7 @@ async def refused(kind: str) -> Any:
             except nb.errors.UsageError as error:
                 typos.append(str(error))
         flow.policy = [nb.deny("look")]
-        try:
-            await flow.run("go")
-        except nb.errors.RunError as error:
-            told.append(str(error))
+        told.append(await told_by(flow.run("go")))
         told.append(str([*LOG]))
         LOG.clear()
         flow.policy = [nb.deny("pay", reason="closed"), nb.allow("*")]
@@ -1095,7 +1257,6 @@ CASES = {
         whole,
         nested,
         again,
-        answerers,
         one_by_one,
         recorded,
         stopped,
@@ -1105,6 +1266,10 @@ CASES = {
         failed,
         decisions,
         context,
+        options,
+        breakpoints,
+        mcp,
+        shell,
         toolsets,
         inputs,
         odd,

@@ -200,6 +200,17 @@ async def test_c451_an_invalid_argument_is_refused_before_anything_starts(rows, 
     assert not of.asked
 
 
+def test_a_flow_is_told_how_to_run_several_times():
+    """``nb.map`` takes agents only."""
+
+    @nb.flow
+    def shout(text: str) -> str:
+        return text.upper()
+
+    with pytest.raises(nb.errors.UsageError, match=r"use await asyncio\.gather\(\*\(flow\.run"):
+        nb.map(shout, "ab", prompt="{}", id="flows")
+
+
 async def test_c451_a_duplicate_key_and_a_row_without_its_column_or_value_are_named():
     """A table's rows are checked before the first run, a generator's rows as they are read."""
     rows = Rows()

@@ -33,7 +33,7 @@ MAX_THREADS = 64
 """Maximum number of sync tools that run at the same time for one loop; further ones wait."""
 CLOSING_SECONDS = 1.0
 """Maximum seconds that the exit of the process waits for connections to close; a blocked loop never closes them."""
-REACTION = 0.3
+REACTION = 0.5
 """Seconds after which a loop that does nothing counts as blocked."""
 INTERRUPT_CHECK = 0.1
 """Seconds between two looks at whether Ctrl+C was pressed while ``asyncio.run`` handles it."""

@@ -22,7 +22,7 @@ MISTAKES = {
     'nb.Agent("antropic:claude-sonnet-4-5")': "Did you mean",
     'nb.Agent("demo").run_sync(["x", __import__("pathlib").Path("none.pdf")])': "does not exist",
     'nb.Budget(cost="1")': "finite number",
-    "nb.Agent()": "missing 1 required positional argument: 'model'",
+    "nb.Agent()": "nb.Agent() needs 'model', as in nb.Agent(model)",
     'nb.Agent("demo", instruction="Be brief")': "Did you mean 'instructions'",
     'nb.Agent(nb.ScriptedModel(["1"]), output_type=[int])': "list[int]",
     'nb.Agent(nb.ScriptedModel(["1"]), output_type="City")': "got the string 'City'",

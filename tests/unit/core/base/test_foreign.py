@@ -247,7 +247,6 @@ OWN = {
         "models/openai/history.py: loads(b'[' + encoded + b']')",
         "models/openai/exchange.py: loads(body)",
         "others/legs.py: from_json(text)",
-        "others/pydantic_ai.py: loads(result.all_messages_json())",
     },
     "it is not a parser: the framework reads its own state, a dict that was stored": {
         "others/openai_agents.py: from_json(self._agent)",

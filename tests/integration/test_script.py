@@ -689,6 +689,10 @@ def test_c873_one_ctrl_c_ends_asyncio_run_whatever_thread_waits_for_the_run(
 
 
 STUCK = """
+from nbagent.core.call import threads
+from nbagent.core.run import session
+
+session.GRACE = threads.CLOSING_SECONDS = 600
 model = nb.ScriptedModel([call("run_python", code="print('begun', flush=True)\\n{code}"), "never"])
 agent = nb.Agent(model, name="coder", tools=nb.notebook_tools(code=True))
 try:
@@ -699,12 +703,11 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("code", ["while True: pass", "import time; time.sleep(60)"])
+@pytest.mark.parametrize("code", ["while True: pass", "import time; time.sleep(600)"])
 def test_ctrl_c_ends_a_script_at_once_although_code_keeps_the_loop(script: Script, code: str):
     """Code that computes, or waits outside of Python, keeps the private loop; later runs use another one."""
-    began = time.monotonic()
     told, screen = script.typed(STUCK.format(code=code), [("begun", "\x03")])
-    assert (told, "It is done." in screen, time.monotonic() - began < 9) == (-2, True, True), screen
+    assert (told, "It is done." in screen) == (-2, True), screen
 
 
 PROCESSES = """

@@ -64,7 +64,7 @@ _CLOSED = "Connection closed"
 """The client's message for a connection that has ended. Its error code, -32000, does not identify it: servers use this
 code for any error."""
 _LOST, _NO_SESSION = re.compile(r"session|not initialized", re.IGNORECASE), -32001
-"""The words of servers that no longer have a session, with any HTTP error, and their error code if there is none."""
+"""The words of servers that no longer have a session, with HTTP status 400 or 404, and their error code in an answer."""
 _STAND_INS = ("Server returned an error response", "Not Found")
 """The client's messages for an HTTP error without a protocol error in its body."""
 _OTHER_URL = (
@@ -621,7 +621,7 @@ class Connection:
         code = getattr(error, "code", None)
         if code == types.URL_ELICITATION_REQUIRED or asks_midway(message) or message == _CLOSED:
             return ""
-        if self._opened.done() and _LOST.search(reason):
+        if self._opened.done() and status in (400, 404) and _LOST.search(reason):
             return self._ended(f"HTTP {status}: {reason}")
         return f"it rejected the request (HTTP {status}): {reason}"
 
